@@ -8,14 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
-EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
 # --- programs -----------------------------------------------------------------------------------------------
@@ -201,7 +199,7 @@ class Outcome:
     kind: OutcomeKind
     observed: tuple[Observed, ...] = ()
     fault: Fault | None = None
-    notes: Mapping[str, int] = EMPTY
+    notes: Mapping[str, int] = field(default_factory=dict[str, int])
     schedule: Schedule = Schedule.LOCK_STEP
 
 
@@ -271,4 +269,4 @@ class Verdict:
     failure: CompileFailure | None = None
     fault: Fault | None = None
     message: str = ""
-    notes: Mapping[str, int] = EMPTY
+    notes: Mapping[str, int] = field(default_factory=dict[str, int])
