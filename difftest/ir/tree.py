@@ -130,28 +130,38 @@ def clone(op: Operation, *, values: dict[Value, Value] | None = None) -> Operati
     """A deep copy of `op`. Operands defined outside it are kept (or mapped by `values`, which is extended)."""
     mapping: dict[Value, Value] = {} if values is None else values
     blocks: dict[Block, Block] = {}
-    return _clone(op, mapping, blocks)
+    root = _shell(op, mapping)
+    copies = [root]
+    # An explicit stack: dumps are nested deeper than Python's recursion limit.
+    stack = [(op, root)]
+    while stack:
+        old, new = stack.pop()
+        for region in old.regions:
+            fresh = new.add_region()
+            for block in region.blocks:
+                copy = blocks[block] = fresh.add_block()
+                _copy_values(block.arguments, copy, mapping, copy.arguments)
+                for inner in block.ops:
+                    shell = copy.append(_shell(inner, mapping))
+                    copies.append(shell)
+                    if inner.regions:
+                        stack.append((inner, shell))
+    # Last, so that uses of values and blocks that come later in the text are mapped too.
+    for copied in copies:
+        copied.operands = [mapping.get(v, v) for v in copied.operands]
+        if copied.successors:
+            copied.successors = [blocks.get(b, b) for b in copied.successors]
+    return root
 
 
-def _clone(op: Operation, values: dict[Value, Value], blocks: dict[Block, Block]) -> Operation:
+def _shell(op: Operation, values: dict[Value, Value]) -> Operation:
+    """A copy without regions, whose operands and successors are still the old ones."""
     copy = Operation(op.name, line=op.line)
     copy.properties = dict(op.properties)
     copy.attributes = dict(op.attributes)
-    copy.operands = list(op.operands)
+    copy.operands = op.operands
     copy.successors = list(op.successors)
     _copy_values(op.results, copy, values, copy.results)
-    for region in op.regions:
-        new_region = copy.add_region()
-        for block in region.blocks:
-            new_block = new_region.add_block()
-            blocks[block] = new_block
-            _copy_values(block.arguments, new_block, values, new_block.arguments)
-        for block, new_block in zip(region.blocks, new_region.blocks, strict=True):
-            for inner in block.ops:
-                new_block.append(_clone(inner, values, blocks))
-    # After the regions, so that graph-like uses of later values are mapped too.
-    copy.operands = [values.get(v, v) for v in copy.operands]
-    copy.successors = [blocks.get(b, b) for b in copy.successors]
     return copy
 
 
