@@ -1,0 +1,5 @@
+"""`python -m reducer`."""
+
+from reducer.cli import main
+
+main()
