@@ -1,0 +1,5 @@
+"""`python -m difftest`."""
+
+from difftest.cli import main
+
+main()
