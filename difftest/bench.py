@@ -23,8 +23,8 @@ from difftest.devices.throughput import measure
 from difftest.errors import UsageError
 from difftest.ir.reader import read_module
 from difftest.ir.tree import count_ops
-from difftest.model import CompileResult, InputSpec, Program
-from difftest.oracle.judge import judge, prepare
+from difftest.model import CompileResult, InputSpec, Program, Schedule
+from difftest.oracle.judge import execute, judge, prepare
 from difftest.oracle.load import load_program, prepare_sized
 from difftest.targets import open_target
 from difftest.targets.pipelines import resolve
@@ -198,6 +198,34 @@ def _end_to_end_mid() -> Iterator[Row]:
     )
 
 
+def _end_to_end() -> Iterator[Row]:
+    kinds: Counter[str] = Counter()
+
+    def run(seeds: Iterable[int]) -> None:
+        for seed in seeds:
+            program = program_for_seed(seed, "default")
+            target, passes = (upstream, nvvm) if _plain(program) else (enzyme, cut)
+            reference = prepare(program)
+            found = judge(reference, target, passes)
+            kinds[found.verdict.kind] += 1
+            if found.outcome is not None and found.result is not None and found.result.artifact is not None:
+                execute(found.result.artifact.text, reference, schedule=Schedule.SHUFFLED)
+
+    with closing(open_target("mlir")) as upstream, closing(open_target("enzyme-ad@0.0.16")) as enzyme:
+        nvvm, cut = resolve("nvvm", upstream.label), resolve("enzyme-cut", enzyme.label)
+        run(range(10))
+        kinds.clear()
+        seconds = _timed(lambda: run(range(PROGRAMS)))
+    yield Row(
+        name="end-to-end",
+        value=PROGRAMS / seconds,
+        unit="programs/s",
+        programs=PROGRAMS,
+        median_ops=_median_ops(_programs()),
+        note="one compiler a program, two schedules: " + ", ".join(f"{n} {kind}" for kind, n in kinds.most_common()),
+    )
+
+
 def _reduce_mre() -> Iterator[Row]:
     start = time.perf_counter()
     with closing(open_target("enzyme-ad@0.0.15")) as target:
@@ -235,6 +263,7 @@ ROWS: Mapping[str, Callable[[], Iterator[Row]]] = MappingProxyType(
         "emulate-256": _emulate(256),
         "emulate-65536": _emulate(65_536),
         "end-to-end-mid": _end_to_end_mid,
+        "end-to-end": _end_to_end,
         "reduce-mre": _reduce_mre,
     }
 )

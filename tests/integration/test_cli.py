@@ -172,3 +172,15 @@ def test_a_campaign_that_cannot_start_gives_one_clear_line(difftest, tmp_path, a
     code, out, err = difftest("fuzz", *arguments, "--out", tmp_path / "runs")
     assert code == 2 and not out
     assert err.count("\n") == 1 and part in err
+
+
+def test_an_unknown_benchmark_is_refused_with_those_there_are(difftest):
+    code, out, err = difftest("bench", "nosuch")
+    assert code == 2 and not out
+    assert err.count("\n") == 1 and "end-to-end" in err
+
+
+def test_a_benchmark_prints_one_json_object(difftest):
+    code, out, _ = difftest("bench", "generate", "--json")
+    row = json.loads(out)
+    assert code == 0 and row["name"] == "generate" and row["value"] > 0 and row["median_ops"] >= 40
